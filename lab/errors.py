@@ -1,4 +1,4 @@
-"""The error tree: party at fault, and use of a retry.
+"""The error tree: whose fault, and whether a retry may help.
 
     BoardlabError
     ├── BoardError                the device under test
@@ -13,7 +13,7 @@
     └── ConfigurationError        a file, option or URL that a person has to mend; always stable
         └── NoResultsError            nothing was measured yet, or the results are elsewhere
 
-Retries look only at `transient`. A message has the expectation, the finding and the remedy.
+Retries look only at `transient`. A message says what was expected, what was found, and what to do next.
 """
 
 from __future__ import annotations

@@ -19,9 +19,9 @@ def tool(name: str, package: str = "") -> Need:
 
 
 def all_cpus_online() -> Need:
-    """All present processors run.
+    """Require that all present processors are online.
 
-    A program with a thread for each would name numbers after an offline one.
+    A program with a thread on each would give wrong numbers to the processors after an offline one.
     """
 
     def check(bench: Bench) -> str:
@@ -78,11 +78,17 @@ def tool_of_tester(name: str, package: str = "") -> Need:
 
 
 def path(name: str, what: str, hint: str) -> Need:
-    """A file, folder or device on the board; `{field}`: the site's."""
+    """Require a file, folder or device on the board.
+
+    Args:
+        name: its path; `{site.FIELD}` stands for a field of the lab's site.
+        what: what it is, for the preflight's name and messages.
+        hint: the remedy if it is missing.
+    """
 
     def check(bench: Bench) -> str:
-        where = name.format(site=bench.site)
-        return "" if bench.status(f"test -e {where}") == 0 else f"the board has no {where} ({what}); {hint}"
+        file = name.format(site=bench.site)
+        return "" if bench.status(f"test -e {file}") == 0 else f"the board has no {file} ({what}); {hint}"
 
     return Need(what, check)
 
@@ -98,16 +104,17 @@ def scratch(medium: str) -> Need:
 
 
 def unused_partition(medium: str) -> Need:
-    """An existing, unused scratch partition."""
+    """Require an existing scratch partition other than the root file system."""
 
     def check(bench: Bench) -> str:
         device = bench.site.scratch[medium]
         if bench.status(f"test -e {device}") != 0:
             return f"{device} is not there; look at the medium, or mend `scratch` in the env"
-        mounted = bench.run("cat /proc/self/mountinfo")
-        root = re.search(rb"^\d+ \d+ (\d+:\d+) \S+ / ", mounted, re.MULTILINE)
-        own = bench.run(f"cat /sys/class/block/{device.rpartition('/')[2]}/dev 2>/dev/null", check=False).strip()
-        if root and own == root[1]:  # by its numbers: the root has another name in /proc/mounts (/dev/root)
+        mounts = bench.run("cat /proc/self/mountinfo")
+        root = re.search(rb"^\d+ \d+ (\d+:\d+) \S+ / ", mounts, re.MULTILINE)
+        name = device.rpartition("/")[2]
+        number = bench.run(f"cat /sys/class/block/{name}/dev 2>/dev/null", check=False).strip()
+        if root and number == root[1]:  # compared by device number: /proc/mounts may call the root /dev/root
             return f"{device} is the root file system; name another partition as `scratch` in the env"
         return ""
 

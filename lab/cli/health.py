@@ -120,21 +120,21 @@ def _check_board(store: Store, rule: QuarantineRule, path: Path, wait_s: float, 
     board_type, name = envfile.board_of(path)
     queue = open_queue(store, BY_HEALTH, ignores=ignore, rule=rule)
     order = Order(board_type, name, ("health",), str(path), "", None)
-    # Of a job that was cancelled, `hold_board` ends this process.
+    # No stop condition for the place: `hold_board` ends this process when the job is cancelled.
     place_wait = PlaceWait(queue.monotonic_s + wait_s, _say, lambda: False)
     try:
         with hold_board(queue, order, wait_s, _say, other_user) as job, ExitStack() as stack:
-            # Where the board of a place is plugged in is known when its exporter has told it.
+            # The host of a labgrid place's board is known only after its exporter has published the port.
             host = "" if envfile.place_of(path) else socket.gethostname()
             result = BoardCheck(name, board_type, host, utc_now(), (), env=path.name, person=job.person, job_id=job.id)
             stack.enter_context(_record_failure(HealthBook(store, rule), result))
             os.environ.update(stack.enter_context(hold_place(queue, job, place_wait)))
             began = time.monotonic()
-            board: Any = parts(str(path), "ConsoleProtocol", "console", "console")[1]
+            strategy: Any = parts(str(path), "ConsoleProtocol", "console", "console")[1]
             is_alone = measuring(queue, socket.gethostname()) <= 1  # this job
-            checked_parts = CheckUp(board, _say, loads=is_alone).run()
+            checked_parts = CheckUp(strategy, _say, loads=is_alone).run()
             duration_s = round(time.monotonic() - began, 1)
-            result = evolve(result, host=host_of(board), at=utc_now(), parts=checked_parts, duration_s=duration_s)
+            result = evolve(result, host=host_of(strategy), at=utc_now(), parts=checked_parts, duration_s=duration_s)
             return HealthBook(store, rule).record(result)
     except BusyBoardError as error:
         _say(str(error))
@@ -200,11 +200,8 @@ def _show(log: HealthBook, board: str, host: HostFile, *, as_json: bool) -> None
             rows.append([str(check.id), f"{check.at:%Y-%m-%d %H:%M}", check.host or "?", verdict, "; ".join(failures)])
         echo("", *(table(["check", "when (UTC)", "host", "", "found"], rows, "<<<<<") if rows else ["never checked"]))
         return
-    states_of_board = log.all()
-    unchecked = {
-        board: Health(board, "suspect", ("never checked",), known=False) for board in _list_environments(host)
-    }
-    states = [state for _, state in sorted({**unchecked, **states_of_board}.items())]
+    unchecked = {name: Health(name, "suspect", ("never checked",), known=False) for name in _list_environments(host)}
+    states = [state for _, state in sorted({**unchecked, **log.all()}.items())]
     if as_json:
         echo_json([_health_document(state) for state in states])
     elif states:

@@ -253,12 +253,17 @@ class ConsoleClient:
 
     def _send(self, frame: bytes) -> None:
         try:
-            with contextlib.suppress(ConnectionError):  # sent away; the reason may be waiting for us
+            with contextlib.suppress(ConnectionError):  # the server hung up; its reason may be waiting to be read
                 self._stream.send(frame, self._timeout_s)
         except OSError as error:
             raise self._gone() from error
 
-    def _hear(self) -> None:  # as long as something comes, the server is not silent
+    def _hear(self) -> None:
+        """Receive something; any data shows that the server is not silent.
+
+        Raises:
+            LabTransientError: nothing came in time, or the server is gone.
+        """
         if not self._receive(time.monotonic() + self._timeout_s):
             raise self.silent()
 
@@ -322,7 +327,7 @@ class ClockQuery:
     """A clock query that waits for its answer.
 
     Attributes:
-        deadline: when the server is silent, by time.monotonic().
+        deadline: time.monotonic() from which on the server counts as silent.
     """
 
     def __init__(self, timeout_s: float) -> None:
@@ -336,7 +341,7 @@ class ClockQuery:
         self.deadline = time.monotonic() + timeout_s
 
     def take_answer(self, answer: Message) -> None:
-        """The answer has come, now."""
+        """Take the answer, which has just arrived."""
         self._told_ns = MonotonicRaw().now_ns()
         self._answer = answer
 

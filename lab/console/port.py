@@ -34,7 +34,14 @@ _log = logging.getLogger(__name__)
 
 @define
 class PortCounters:
-    """Counters of a port since it was opened."""
+    """Counters of a port since it was opened.
+
+    Attributes:
+        gaps: how often the device was lost.
+        dropped: readers that were too slow.
+        last_ns: stamp of the last read; None: nothing was read yet.
+        lateness_max_ns: longest delay of the server before a read.
+    """
 
     received_bytes: int = 0
     reads: int = 0
@@ -116,7 +123,11 @@ class ServedPort:
         self._emit(Chunk(t_ns, position, data))
 
     def note_clock_step(self, t_ns: int, missing_ns: int) -> None:
-        """The clock of the stamps stood still, or jumped."""
+        """Record that the stamping clock stood still, or jumped.
+
+        Args:
+            missing_ns: as in `Suspended`.
+        """
         self._emit(Suspended(t_ns, self._recording.position, missing_ns))
 
     def attach(self, reader: Connection, write: bool, since: int | None = None) -> None:
@@ -152,7 +163,11 @@ class ServedPort:
             self.writer = None
 
     def lose(self, code: int) -> None:
-        """The device failed with this errno."""
+        """Give the failed device up, and record the gap.
+
+        Args:
+            code: errno of the failure.
+        """
         _log.warning("%s: lost: %s", self.meta.name, os.strerror(code))
         self._counters.gaps += 1
         self.line.lose(code)
@@ -333,7 +348,11 @@ class Ports:
         return list(islice((port for port in self if port.number > after), most))
 
     def lose(self, port: ServedPort, code: int) -> None:
-        """The port's device failed with this errno."""
+        """Give a port's failed device up; `reopen_lost` looks for it.
+
+        Args:
+            code: errno of the failure.
+        """
         del self.by_fd[port.line.fd]
         port.lose(code)
 
@@ -353,7 +372,7 @@ class Ports:
         _log.info("%s: closed", port.meta.name)
 
     def _with_free_name(self, request: PortRequest) -> PortRequest:
-        """The request of another device than all open ones, whose default name may be taken.
+        """Return a new device's request with a name that no port has.
 
         Raises:
             LabStableError: the path led to the same board's console before, and leads to another adapter now.

@@ -35,9 +35,9 @@ class PowerState:
 
     Attributes:
         server, pdu, outlet: see `lab.drivers.powerdriver.OutletId`.
-        switch_says: "on", "off", or the reason of its silence.
-        volts: of each rail; empty: unknown.
-        on: it has power; None: unknown.
+        switch_says: "on", "off", "cannot tell", or "does not say: " and the error.
+        volts: rail -> its voltage; empty: unknown.
+        on: True if the board has power; None: unknown.
         last_command: of this host's programs, "on" or "off"; empty: none.
         last_command_at: seconds since 1970.
     """
@@ -58,8 +58,9 @@ class Supply:
     """Power supply of a board: its switch and optional rails.
 
     Attributes:
-        discharge_s: time in which its supplies fall.
-        averaging_s: time of an average over its rails.
+        rails: driver of its rails; None: it has none.
+        discharge_s: longest time in which its voltages fall after a switch-off.
+        averaging_s: time over which the rails' voltages are averaged.
     """
 
     board: str
@@ -69,28 +70,32 @@ class Supply:
     averaging_s: float = field(default=0.5)
 
     def read(self) -> PowerState:
-        """Ask switch and rails; rails count more.
+        """Ask the switch and the rails for the power state.
 
-        The switch only knows its last command.
+        The rails decide if they answer, since the switch only knows its last command.
         """
         outlet, volts = self.switch.outlet, dict[str, float]()
         if self.rails is not None:
-            with contextlib.suppress(BoardlabError):  # the switch's word is left
+            with contextlib.suppress(BoardlabError):  # then the switch decides
                 volts = guarded_calls.call(
                     self.rails, RAILS, "read", lambda: self.rails.volts(self.averaging_s), RAILS_LIMIT_S
                 )
         try:
-            state = is_on(self.switch)
-            says = "cannot tell" if state is None else "on" if state else "off"
+            switch_on = is_on(self.switch)
+            switch_says = "cannot tell" if switch_on is None else "on" if switch_on else "off"
         except BoardlabError as error:
-            state, says = None, f"does not say: {error}"
-        on = max(volts.values()) >= RAIL_OFF_V if volts else state
+            switch_on, switch_says = None, f"does not say: {error}"
+        on = max(volts.values()) >= RAIL_OFF_V if volts else switch_on
         last = last_command(outlet)
-        last_known = (last.command, last.at) if last is not None else ("", 0.0)
-        return PowerState(self.board, outlet.server, outlet.pdu, outlet.number, says, volts, on, *last_known)
+        command, at = (last.command, last.at) if last is not None else ("", 0.0)
+        return PowerState(self.board, outlet.server, outlet.pdu, outlet.number, switch_says, volts, on, command, at)
 
     def settle(self, *, on: bool) -> PowerState:
-        """Wait until the power is as wanted, or `discharge_s`."""
+        """Wait until the power is as wanted, at most `discharge_s`.
+
+        Returns:
+            The last state; an unknown one (`on` is None) ends the wait, too.
+        """
         end = time.monotonic() + self.discharge_s
         while (state := self.read()).on is (not on) and time.monotonic() < end:
             time.sleep(AGAIN_S)
@@ -118,13 +123,13 @@ CONNECT_LIMIT_S: Final = 3.0
 
 
 def parts(env: str, protocol: str, slot: str, noun: str) -> tuple[Any, Any, Any]:
-    """Target, strategy or None, and one driver of an environment.
+    """Return target, strategy or None, and a driver of an environment.
 
     Args:
-        env: its path, or a bare name.
-        protocol: of labgrid, that the driver has.
-        slot: its name in a strategy.
-        noun: its name in messages.
+        env: the environment's path, or a bare name.
+        protocol: labgrid protocol that the driver implements, e.g. "PowerProtocol".
+        slot: attribute of the strategy that holds the driver, e.g. "power".
+        noun: what messages call the driver.
 
     Raises:
         ConfigurationError: there is no such environment, something in it is wrong, or it has no such driver.
@@ -148,17 +153,16 @@ def parts(env: str, protocol: str, slot: str, noun: str) -> tuple[Any, Any, Any]
 
 
 def run_problems(path: Path, *, elsewhere: bool = False) -> list[str]:
-    """Everything in an environment that a run would refuse.
+    """List everything in an environment that a run would refuse.
 
     Args:
-        elsewhere: its board is another host's: what is missing here says nothing.
+        elsewhere: True: its board is at another host, so hardware missing on this one is no problem.
     """
-    if found_problems := list(envfile.problems(path)):
-        return found_problems
-    found_problems = (
-        list(envfile.refusals(path)) if envfile.names(path, "BoardStrategy", *envfile.BOARD_OPTIONS) else []
-    )
-    return found_problems if elsewhere else [*found_problems, *lacks(path)]
+    if problems := list(envfile.problems(path)):
+        return problems
+    is_for_runs = envfile.names(path, "BoardStrategy", *envfile.BOARD_OPTIONS)
+    refusals = list(envfile.refusals(path)) if is_for_runs else []
+    return refusals if elsewhere else [*refusals, *lacks(path)]
 
 
 def lacks(path: Path) -> Iterator[str]:
@@ -176,7 +180,7 @@ def lacks(path: Path) -> Iterator[str]:
 
 
 def _make_targets(path: Path) -> Iterator[tuple[str, Any, str]]:
-    """The targets of this host by their roles, each with its `bench_hint`.
+    """Yield role, target and `bench_hint` of each target on this host.
 
     Raises:
         ConfigurationError: one cannot be made.
@@ -197,12 +201,13 @@ def _absent(target: Any) -> Iterator[str]:
     target.update_resources()
     for resource in target.resources:
         if isinstance(resource, PDUDaemonPort):
-            there = urlsplit(resource.host if "//" in resource.host else f"//{resource.host}")
-            host, port = there.hostname or "", there.port or PDUDAEMON_PORT
             try:
-                socket.create_connection((host, port), CONNECT_LIMIT_S).close()
+                there = urlsplit(f"//{resource.host}")
+                socket.create_connection((there.hostname or "", there.port or PDUDAEMON_PORT), CONNECT_LIMIT_S).close()
+            except ValueError as error:
+                yield f"PDUDaemonPort: `host` {resource.host!r} is not HOST or HOST:PORT ({error}): correct it"
             except OSError as error:
-                yield f"PDUDaemonPort: no pdudaemon answers at {host}:{port} ({error}): start it, or correct `host`"
+                yield f"PDUDaemonPort: no pdudaemon answers at {resource.host} ({error}): start it, or correct `host`"
         elif isinstance(resource, SerialPort):
             match, device = getattr(resource, "match", None), str(resource.port)
             if match and not getattr(resource, "avail", True):

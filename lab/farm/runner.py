@@ -91,7 +91,7 @@ class Runner:
     choice: Mapping[str, Path] = field(factory=dict)
     output: TextIO | None = None
     _deadline: float = field(default=0.0, init=False)  # the end of the wait for the board, by queue.monotonic_s
-    _stopping: bool = field(default=False, init=False)  # the job must end: by a signal, cancelled or giving way
+    _stopping: bool = field(default=False, init=False)  # the job must end: a signal, a cancellation, or a lost board
     _asked: bool = field(default=False, init=False)  # pytest was asked to end
     _worse: bool = field(default=False, init=False)  # the judge says that a number is worse for sure
     _unconfirmed: tuple[int, ...] = field(default=(), init=False)  # runs with numbers that may have moved
@@ -262,12 +262,12 @@ class Runner:
         if run_id is None:
             return code
 
-        def again(asked: int) -> int | None:
+        def measure_again(judged_run: int) -> int | None:
             nonlocal code
-            code, confirming = self._confirm(job, suite, asked)
-            return confirming
+            code, confirming_run = self._confirm(job, suite, judged_run)
+            return confirming_run
 
-        worse = not rerun.judge_with_reruns(store, run_id, again, self.say)
+        worse = not rerun.judge_with_reruns(store, run_id, measure_again, self.say)
         self._worse |= worse
         confirms_another = CONFIRMS in job.options  # then the verdict is about the other run
         ended = code in {*_ENDS, _USAGE}

@@ -30,7 +30,7 @@ COORDINATOR: Final = "coordinator"
 NEVER_SUPERVISED: Final = (COORDINATOR, "alertmanager")  # `lab farm up` runs neither
 RUNTIME_VARIABLE: Final = "BOARDLAB_RUNTIME"
 FARM_VARIABLE: Final = "LAB_FARM"  # of a shell for a farm that `lab farm up` brought up
-_UNITS: Final = {"alertmanager": "prometheus-alertmanager"}  # those that are none of `lab farm units`
+_UNITS: Final = {"alertmanager": "prometheus-alertmanager"}  # systemd units that `lab farm units` does not write
 
 
 @frozen
@@ -38,9 +38,9 @@ class Service:
     """A service of a lab host.
 
     Attributes:
-        state: "absent": it does not run, and is not required.
-        said: a few words on it.
-        hint: remedy of a bad state.
+        state: "ok"; "absent": it does not run, and is not required; "bad": a person has to act on `hint`.
+        said: its state in a few words, for a person.
+        hint: the remedy of a bad state; else empty.
     """
 
     name: str
@@ -55,7 +55,7 @@ class HostFile:
 
     Attributes:
         farm: None: there is none.
-        installed: its services must run; those of a draft in a lab's folder may.
+        installed: True: its services must run; False: it is a draft in a lab's folder, whose services may run.
         supervised: `lab farm up` keeps its programs running, not systemd.
         name: which of its hosts this one is.
         folder: of the lab, with `envs/`: farm.yaml's `directory`; where no farm.yaml was named, and here are
@@ -74,9 +74,10 @@ class HostFile:
 
 
 def host_file(named: Path | None = None, host: str = "") -> HostFile:
-    """Read the host's farm.yaml: the named one, $LAB_FARM, here, or in /etc/boardlab.
+    """Read this host's farm.yaml.
 
     Args:
+        named: its path; None: $LAB_FARM, else the first of `FARM_FILES` that exists.
         host: which of its hosts this one is; empty: the one with this machine's name, else the first.
 
     Raises:
@@ -111,7 +112,10 @@ def runtime_of(host: HostFile) -> Path:
 
 
 def database(db: str | None, farm: Farm | None) -> str | None:
-    """Database to use: given, $LAB_DB's or farm.yaml's; None: the user's own."""
+    """Return the database to use: the given, else farm.yaml's if it exists.
+
+    None: $LAB_DB's, else the user's own, as for `locate`.
+    """
     if db or os.environ.get(DATABASE_VARIABLE) or farm is None:
         return db
     try:
@@ -168,7 +172,11 @@ def listening(host: HostFile) -> list[Service]:
 
 
 def hint(name: str, host: HostFile) -> str:
-    """Remedy for a stopped service, which is named without "boardlab-"."""
+    """Return the remedy for a stopped service.
+
+    Args:
+        name: of the service, without "boardlab-".
+    """
     if name == COORDINATOR and host.farm is not None and host.name != host.farm.coordinator_at:
         coordinator_host = host.farm.coordinator_at or "its host"
         return (

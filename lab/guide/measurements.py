@@ -16,7 +16,7 @@ from lab.judge.labels import release_key
 
 _K = TypeVar("_K")
 
-# How MCU Only is entered, from the first release that does it so: the vendor's low-power guide.
+# (first release, how it enters MCU Only); source: the vendor's low-power guide.
 _MCU_ONLY = (
     ((10,), "a latency limit of 100 (written to a file of microseconds)"),
     ((11,), "a latency limit of 100000 us"),
@@ -57,7 +57,7 @@ class MeasuredGuide:
     neighbours: Mapping[tuple[str | None, object], Neighbours] = field(factory=dict)
 
     def of(self, *metrics: str) -> tuple[CellReading, ...]:
-        """Numbers of some metrics; a final dot makes a name a prefix."""
+        """Return some metrics' readings; a final dot makes a name a prefix."""
         readings: list[CellReading] = []
         for metric in metrics:
             if metric.endswith("."):
@@ -67,7 +67,10 @@ class MeasuredGuide:
         return tuple(readings)
 
     def condition(self, table: Table) -> tuple[Condition, ...]:
-        """Conditions that the guide states after a table, in its top chapter."""
+        """Return the conditions that the guide states next after a table.
+
+        Only those in the table's top chapter count.
+        """
         later = [
             c for c in self.guide.conditions if c.after_table > table.index and c.chapter[:1] == table.chapter[:1]
         ]
@@ -141,20 +144,23 @@ class Conditions:
 
 
 def conditions_of(sheet: MeasuredGuide) -> Conditions:
-    """Collect them."""
+    """Collect the conditions that a guide states for its numbers."""
     media: dict[tuple[str, str], frozenset[str]] = {}
     for reading in sheet.of("storage.", "uboot."):
         for condition in sheet.condition(reading.table):
             if not condition.boards or reading.board in condition.boards:
                 owner = (reading.board or "") if condition.boards else boards.product_of(reading.board)
-                place = (owner, reading.params.get("medium", ""))
-                media[place] = media.get(place, frozenset()) | {condition.text}
+                key = (owner, reading.params.get("medium", ""))
+                media[key] = media.get(key, frozenset()) | {condition.text}
     clocks = {r.board: r.number for r in sheet.of("cpu.clock") if r.number}
     return Conditions(media, clocks, sheet.guide.release)
 
 
 def media_of(reading: CellReading, conditions: Conditions) -> tuple[str, ...]:
-    """Device that was the medium of a reading; empty: not stated."""
+    """Return the storage devices that are stated for a reading.
+
+    Empty: none is stated, or the reading is of no storage medium.
+    """
     if not reading.metric.startswith(("storage.", "uboot.")):
         return ()
     medium = reading.params.get("medium", "")

@@ -15,7 +15,10 @@ _ADVICE = "set BOARDLAB_RUNTIME to a folder of your own"
 
 
 def runtime_dir(environ: Mapping[str, str] = os.environ) -> Path:
-    """`$BOARDLAB_RUNTIME`, else `$XDG_RUNTIME_DIR/boardlab`, else `/tmp/boardlab-<uid>`. Nothing is created."""
+    """Return the path of this user's runtime folder; nothing is created.
+
+    `$BOARDLAB_RUNTIME`, else `$XDG_RUNTIME_DIR/boardlab`, else `/tmp/boardlab-<uid>`.
+    """
     if own := environ.get("BOARDLAB_RUNTIME"):
         return Path(own).absolute()
     if session := environ.get("XDG_RUNTIME_DIR"):

@@ -14,6 +14,7 @@ from typing import Final
 
 from lab.errors import ConfigurationError
 
+# 30 s without data, then 3 probes of 10 s; or 60,000 ms with unacknowledged data (tcp(7)).
 _ALIVE: Final = (
     (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
     (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 30),
@@ -25,11 +26,9 @@ _ALIVE: Final = (
 
 
 def keep_alive(connection: socket.socket) -> None:
-    """End a connection within a minute of a vanished peer.
+    """Make a connection end within a minute after its peer vanished.
 
-    It also sends each piece at once.
-
-    It ends as well when the peer takes no waiting data for a minute.
+    It also ends if the peer takes no waiting data for a minute. Each piece is sent at once (TCP_NODELAY).
     """
     for level, option, value in _ALIVE:
         connection.setsockopt(level, option, value)
@@ -143,7 +142,10 @@ def own_group() -> str:
 
 
 def connect_unix(path: Path, timeout_s: float | None) -> socket.socket:
-    """A new connection; the limit stays its own.
+    """Connect to a Unix socket.
+
+    Args:
+        timeout_s: limit of the connecting and of each later call; None: no limit.
 
     Raises:
         OSError: no server listens.

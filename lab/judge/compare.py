@@ -287,7 +287,7 @@ def _uncertain(pair: _Pair) -> _Ruling | None:
     share, before = pair.new.relative_uncertainty, pair.old.relative_uncertainty
     if share <= UNCERTAIN_SHARE or not 0 < before <= UNCERTAIN_SHARE or not pair.is_within:
         return None
-    return Verdict.NOT_COMPARABLE, f"its ± is {100 * share:.0f} % of it: it may have moved, and does not show it"
+    return Verdict.NOT_COMPARABLE, f"its ± is {100 * share:.0f} % of it, too large to show whether it has moved"
 
 
 def _noise(pair: _Pair) -> _Ruling | None:

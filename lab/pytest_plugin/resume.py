@@ -20,7 +20,7 @@ from lab.results import Run, Store, plan_differences
 from lab.run import options
 from lab.run.options import MAX_CYCLES, MAX_SLEEP_S
 
-# Option of pytest -> key of the plan; a plan without the key is of a run that has nothing of it.
+# pytest option -> key of the plan; a run that does not use an option has no such key.
 _OPTIONS: Final = {"lab_cycles": "cycles"} | {option.dest: option.plan for option in options.TABLE if option.plan}
 _MEDIUM: Final = "medium"
 _MEDIA: Final = "media"
@@ -46,10 +46,10 @@ def find_run(config: pytest.Config, store: Store) -> None:
 
 
 def resumable(config: pytest.Config, store: Store) -> Run:
-    """The run that `--lab-resume` names, unchanged.
+    """Return the run that `--lab-resume` names.
 
     Raises:
-        ConfigurationError: there is none, or its plan cannot be gone on with.
+        ConfigurationError: there is no such run, or this boardlab cannot continue its plan.
     """
     run = store.run(config.option.lab_resume)
     check_plan(run)

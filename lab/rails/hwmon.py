@@ -22,8 +22,8 @@ from lab.rails.model import AdcRange, Channel, SampleSchedule, SensorReading, Tr
 
 # A file is an I2C transfer in the kernel
 PERIOD_NS: Final = {AdcRange.ACTIVE: 10_000_000, AdcRange.SLEEP: 200_000_000}
-LONGEST_MS: Final = 20_000  # of the slowest setting of an INA2xx, 1024 conversions of 8.2 ms twice
-# Where neither the driver nor the environment says it, any shunt will do to carry the current
+LONGEST_MS: Final = 20_000  # above an INA2xx's slowest setting: 1024 conversions of 8.2 ms of shunt and bus, 17 s
+# Assumed if neither the driver nor the environment has the shunt; the current does not depend on it
 NOMINAL_MOHM: Final = 10.0
 GAIN: Final = 0.005
 # Of an INA3221 (TI SBOS576) and of a chip that is unknown: the coarsest of those that are known
@@ -38,8 +38,8 @@ class HwmonChannel:
     """One current of a device, and the voltage with it.
 
     Attributes:
-        folder: of the device, under the kernel's path, which no other device ever has.
-        number: of its files, e.g. 1 of in1_input.
+        folder: the device's folder, with links resolved: no other device ever has that path.
+        number: the number in the names of its files, e.g. 1 in in1_input.
     """
 
     folder: Path
@@ -52,7 +52,7 @@ class HwmonChannel:
 
     @property
     def files(self) -> tuple[Path, Path]:
-        """Those of voltage and current."""
+        """The files of its voltage (mV) and current (mA)."""
         return self.folder / f"in{self.number}_input", self.folder / f"curr{self.number}_input"
 
     @property
@@ -74,7 +74,10 @@ class HwmonChannel:
 
     @property
     def names(self) -> list[str]:
-        """Its names for a rail's `channel`; the device's own name is its first's."""
+        """Names by which a rail's `channel` may mean it.
+
+        The device's own names stand for its first channel.
+        """
         device = _device_names(self.folder)
         label = self.folder / f"in{self.number}_label"
         own = [_text(label).strip()] if label.is_file() else []
@@ -118,11 +121,11 @@ class HwmonSensor:
         channels = tuple(map(_channel, self.rails, self._inputs, self._shunts_mohm, self._steps_nv))
         return SampleSchedule(
             channels,
-            period_ns,
-            interval_ns,
-            period_ns,
-            interval_ns,
-            f"hwmon: {names}; averaging of the driver; its shunts in mOhm: {self._shunt_text}",
+            period_ns=period_ns,
+            window_ns=interval_ns,
+            poll_ns=period_ns,
+            late_ns=interval_ns,
+            text=f"hwmon: {names}; averaging of the driver; its shunts in mOhm: {self._shunt_text}",
         )
 
     def read(self) -> Sequence[SensorReading]:
@@ -152,17 +155,18 @@ def find_channel(root: Path, rail: RailConfig) -> HwmonChannel:
     Raises:
         ConfigurationError: none has that name or label, or several have.
     """
-    names = {channel: channel.names for folder in sorted(root.glob("hwmon*")) for channel in _channels(folder)}
-    channels = [channel for channel, of_channel in names.items() if rail.source in of_channel]
+    names_of = {channel: channel.names for folder in sorted(root.glob("hwmon*")) for channel in _channels(folder)}
+    channels = [channel for channel, names in names_of.items() if rail.source in names]
     if len(channels) == 1:
         return channels[0]
-    shown = (
-        of[0] if channel.number > 1 else " or ".join(_device_names(channel.folder)) for channel, of in names.items()
+    labels = (
+        names[0] if channel.number > 1 else " or ".join(_device_names(channel.folder))
+        for channel, names in names_of.items()
     )
-    available = ", ".join(shown) or "none"
-    number = f"{len(channels)} hwmon devices are" if channels else "no hwmon device is"
+    available = ", ".join(labels) or "none"
+    subject = f"{len(channels)} hwmon devices are" if channels else "no hwmon device is"
     raise ConfigurationError(
-        f"{root}: {number} called or labelled {rail.source!r} for rail {rail.name}; there are: {available}. "
+        f"{root}: {subject} called or labelled {rail.source!r} for rail {rail.name}; there are: {available}. "
         "Name one with the rail's `channel`"
     )
 

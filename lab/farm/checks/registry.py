@@ -1,7 +1,7 @@
-"""All checks, each registered once: what it looks at, and the commands that it belongs to.
+"""All checks of a lab, each registered once with its commands.
 
-A check yields findings and changes nothing. `lab doctor`, `lab farm check`, `lab env check` and `lab upgrade check` are
-selections, in this order.
+A check yields findings and changes nothing. `lab doctor`, `lab farm check`, `lab env check` and `lab upgrade check` run
+their checks in the order of `CHECKS`.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ UPGRADE: Final = "lab upgrade check"
 
 @frozen
 class CheckTarget:
-    """Object of an examination.
+    """The host, farm.yaml or environment that the checks look at.
 
     Attributes:
-        db: as `--db`; None: the default.
-        host: its farm.yaml.
+        db: the value of `--db`; None: the default database.
+        host: the farm.yaml, and which of its hosts this one is.
         runtime: the console server's folder.
-        folder: of the lab, with `envs/`.
-        dev: where devices are.
-        sys: where sysfs is.
-        serves: the services of its farm.yaml are this host's.
-        file: the farm.yaml that is checked, as a person named it; None: what runs with any is.
-        env: the environment that is checked.
+        folder: the lab's folder, with `envs/`.
+        dev: the folder of the device files.
+        sys: where sysfs is mounted.
+        serves: True: this host runs services of the farm.yaml, so their checks apply.
+        file: the farm.yaml to check, as a person named it; None: the programs of any farm.yaml are checked.
+        env: the environment file to check; None: none.
     """
 
     db: str | None = None
@@ -69,7 +69,7 @@ class CheckTarget:
 
     @property
     def sockets_user(self) -> str:
-        """The user who alone sees how the services do; empty: this one sees it."""
+        """Name of the user whose sockets this user cannot see; empty: none."""
         return service_checks.sockets_user(self.host, self.runtime)
 
     def ports(self) -> Iterator[Finding]:
@@ -91,11 +91,11 @@ class CheckTarget:
 
 @frozen
 class Check:
-    """A check.
+    """A check, and the commands that run it.
 
     Attributes:
-        find: yields its findings.
-        commands: those that it belongs to.
+        find: yields the findings about a target.
+        commands: the commands that run it, e.g. `DOCTOR`.
     """
 
     find: Callable[[CheckTarget], Iterable[Finding]]
@@ -154,7 +154,7 @@ def examine(examined: CheckTarget, *commands: str) -> Iterator[Finding]:
 
 
 def load_host(db: str | None, farm: Path | None, runtime: Path | None, name: str = "") -> CheckTarget:
-    """This host.
+    """Return this host as the target of checks.
 
     Args:
         name: which of the hosts of its farm.yaml it is, as for `services.host_file`.
@@ -170,7 +170,7 @@ def load_host(db: str | None, farm: Path | None, runtime: Path | None, name: str
 
 
 def load_farm(file: Path) -> CheckTarget:
-    """A farm.yaml, and what of it is on this host.
+    """Return a farm.yaml as the target of checks.
 
     Raises:
         ConfigurationError: it is wrong.

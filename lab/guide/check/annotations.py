@@ -24,8 +24,8 @@ from lab.guide.rulebook import Effect, Severity
 from lab.judge import noise
 from lab.judge.number import Number, NumberEvidence, Work
 
-# A rule that holds a number against the older guide's does what a comparison does: that a number moved is no evidence
-# against it.
+# These rules compare a number with the older guide's, which the comparison itself does: a number is not suspect because
+# it moved.
 _COMPARING_RULES = frozenset({outlier_older.id})
 _UNSURE = frozenset({Severity.SUSPECT, Severity.NOTE})
 _ENOUGH = 4  # numbers that all end in zeros by chance once in 10,000 times
@@ -48,13 +48,14 @@ class AnnotatedGuide:
     """A guide with everything that is known about its numbers.
 
     Attributes:
-        findings: in the guide, and those beside an older one that are no comparison of numbers themselves.
-        findings_by_cell: cell -> what the rules say about it.
+        findings: the rules' findings, without those of rules that compare with an older guide (`_COMPARING_RULES`).
+        findings_by_cell: cell -> the findings about it.
         udp_rows: cell of a UDP result -> its row.
         readings: board and key -> reading.
         backgrounds: board -> what its cores did beside the tests.
         udp_meaning: of its UDP rows' sizes.
-        digits: metric -> decimals that its numbers have, where a few numbers show it: 61.00, 38.00 and 54.00 have none.
+        digits: metric -> significant decimals of its numbers (61.00, 38.00 and 54.00 have none); a metric with fewer
+            numbers than `_ENOUGH` is missing.
     """
 
     sheet: MeasuredGuide
@@ -81,7 +82,8 @@ class AnnotatedGuide:
         findings = self.findings_about(reading)
         if not findings:  # as of most cells
             return None
-        return next((f for f in findings if f.rule.effect is effect and f.severity not in _UNSURE), None)
+        certain = (finding for finding in findings if finding.severity not in _UNSURE)
+        return next((finding for finding in certain if finding.rule.effect is effect), None)
 
     def suspicions(self, reading: CellReading) -> Sequence[RuleFinding]:
         """Findings that make a cell doubtful without correcting it.
@@ -133,15 +135,9 @@ class AnnotatedGuide:
         broken, recovery = (self.finding_with(effect, reading) for effect in (Effect.BROKEN, Effect.RECOVERED))
         low, high = reading.cell.value.low, reading.cell.value.high
         if recovery:  # an exact one has no range
-            ends = (
-                (None, None)
-                if recovery.corrected is None or recovery.uncertainty is None
-                else (
-                    recovery.corrected - recovery.uncertainty,
-                    recovery.corrected + recovery.uncertainty,
-                )
-            )
-            low, high = ends
+            low = high = None
+            if recovery.corrected is not None and recovery.uncertainty is not None:
+                low, high = recovery.corrected - recovery.uncertainty, recovery.corrected + recovery.uncertainty
         definition, definition_text = self._definition(reading)
         step, step_note = self._resolution(reading)
         clocks_mhz = self.conditions.clocks_mhz
@@ -169,7 +165,10 @@ class AnnotatedGuide:
         )
 
     def _beside(self, reading: CellReading) -> float | None:
-        """The same number of the product's other boards with this one's clock: their median."""
+        """Return the median of the product's other boards with this clock.
+
+        None: no other board has that clock and a sound value.
+        """
         clocks_mhz = self.conditions.clocks_mhz
         own_mhz = clocks_mhz.get(reading.board)
         others = [
@@ -183,12 +182,15 @@ class AnnotatedGuide:
         return statistics.median(values) if values else None
 
     def _digit(self, reading: CellReading) -> float:
-        """One step of the last digit that says something."""
+        """Return one step of the last significant digit."""
         printed = decimals(reading.cell.value.text)
         return float(10.0 ** -min(self.digits.get(reading.metric, printed), printed))
 
     def _definition(self, reading: CellReading) -> tuple[str, str]:
-        """In a word, and as the end of a sentence."""
+        """Return the definition's name, and the definition as a sentence's end.
+
+        Both are empty if the metric has one definition, or it is unknown.
+        """
         row = self.udp_rows.get(_cell_key(reading.cell))
         if row is not None and row.definition is not None:
             if reading.metric == f"{_UDP}throughput":
@@ -199,6 +201,7 @@ class AnnotatedGuide:
         return (way, f"enters MCU Only by {way}") if way else ("", "")
 
     def _resolution(self, reading: CellReading) -> tuple[float | None, str]:
+        """Return the coarsest step that limits a reading, and its reason."""
         limits = [
             (f.resolution, f"{reading.cell.value.text} {f.message}")
             for f in self.findings_about(reading)
@@ -211,9 +214,10 @@ class AnnotatedGuide:
         return max(limits, key=lambda limit: limit[0])
 
     def _work(self, reading: CellReading) -> Work | None:
-        """Work behind a reading.
+        """Return the work that was done for a reading; None: unknown.
 
-        For a packet rate these are the packets, for a loss the packets sent, for a load the throughput.
+        For a UDP throughput it is the packet rate, for a loss the rate of sent packets, for a CPU load the packet rate
+        (UDP) or the throughput.
         """
         row = self.udp_rows.get(_cell_key(reading.cell))
         if reading.metric == f"{_UDP}throughput" and row is not None:
@@ -276,5 +280,8 @@ def _cell_key(cell: Cell) -> _CellKey:
 
 @functools.lru_cache(maxsize=4096)
 def _noise_of(metric: str, params: tuple[tuple[str, str], ...]) -> float:
-    """Guides print the same few hundred numbers again and again."""
+    """Return the relative noise of a metric.
+
+    Cached: guides have the same few hundred metrics and parameters again and again.
+    """
     return noise.load().of(metric, dict(params)).relative

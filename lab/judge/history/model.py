@@ -89,7 +89,7 @@ _FEW: Final = np.array([np.nan, np.nan, 1.196, 1.495, 1.363, 1.206, 1.200, 1.140
 
 @frozen(eq=False)
 class Spread:
-    """Runs before they are centred; all but `ordered` have the shape (runs,).
+    """Order statistics of runs; all but `ordered` have the shape (runs,).
 
     Attributes:
         ordered: logarithms of the samples in ascending order, NaN at the end; shape (runs, samples).
@@ -105,9 +105,10 @@ class Spread:
 
 
 def spread(logs: Floats) -> Spread:
-    """Order statistics of a run's samples.
+    """Return the order statistics of runs' samples.
 
-    `logs`: shape (runs, samples), NaN for no sample.
+    Args:
+        logs: logarithms of the samples, shape (runs, samples); NaN: no sample.
     """
     ordered = np.sort(logs, axis=-1)
     count = np.isfinite(ordered).sum(axis=-1)
@@ -118,9 +119,14 @@ def spread(logs: Floats) -> Spread:
 
 
 def inliers(runs: Spread, scale: Floats, outlier: float) -> tuple[Floats, Ints, Floats]:
-    """(mean, number, variance) of a run's samples without outliers, (runs,).
+    """Return the mean, number and variance of runs' samples without outliers.
 
-    `scale`: usual standard deviation of one sample, shape (runs,). `outlier`: deviations from the median.
+    Args:
+        scale: usual standard deviation of one sample, shape (runs,).
+        outlier: largest distance from the median, in standard deviations.
+
+    Returns:
+        Three arrays of shape (runs,); the mean of a run without samples is 0.
     """
     bound = outlier * np.fmax(scale, runs.deviation)
     inside = np.abs(runs.ordered - runs.median[:, None]) <= bound[:, None]
@@ -146,20 +152,20 @@ class Constants:
     Relative sizes are differences of natural logarithms: 0.01 is one per cent.
     """
 
-    # A run is the mean of its samples without those further than so many deviations from their median
-    outlier: float = 4.0
-    spread_memory: float = 0.05  # s follows a board that grows noisier within some 20 runs,
-    spread_boots: float = 120.0  # but is never of fewer boots;
-    spread_most: float = 3.0  # a single run's counts as so many times the usual one at most
+    # The value of a run: the mean of its samples, and the usual standard deviation of one sample, s
+    outlier: float = 4.0  # samples this many s (or the run's own, if larger) from its median do not count
+    spread_memory: float = 0.05  # weight of a new run in s: s follows a board that grows noisier within some 20 runs
+    spread_boots: float = 120.0  # s averages at least this many boots
+    spread_most: float = 3.0  # a run's own deviation counts as this many times s at most
 
     # Nothing changed
-    first_runs: int = 8  # the median of as many begins a series; fewer do not survive a second mode
-    drift: float = 0.0002  # of the level, a night: some 0.4 % in a year, as ageing and seasons do
-    trend_gain: float = 0.013  # share of a run's distance from its expectation that the level moves on each night,
-    trend_memory: float = 0.98  # for some fifty nights: a slow drift is no step of its images
-    trend_most: float = 2.0  # deviations that count at most: a step is no trend
-    rerun_shared: float = 0.85  # a rerun of the same night has that much of the night in it,
-    rerun_own: float = 0.5  # and something of its own: this share of the variance of nights
+    first_runs: int = 8  # a series begins at the median of this many; fewer could all be of a second mode
+    drift: float = 0.0002  # deviation of the level's drift in a night: some 0.4 % in a year, by ageing and seasons
+    trend_gain: float = 0.013  # share of a run's distance from its expectation that is added to the nightly trend
+    trend_memory: float = 0.98  # share of the trend that the next night keeps: it lasts some fifty nights
+    trend_most: float = 2.0  # larger distances count as this many deviations: a step is no trend
+    rerun_shared: float = 0.85  # share of the night's own offset that a rerun of it has, too
+    rerun_own: float = 0.5  # variance that is the rerun's own, as a share of the variance of nights
     least_night: float = 0.0003  # no series repeats better than this from night to night
 
     # The states of a run: ordinary, in the known second mode, or odd
@@ -197,26 +203,28 @@ class Constants:
     silent_rivals: int = 2  # at most so many at a time
 
     # Decisions, as logarithms of the mean likelihood ratio
-    ask: float = -0.3  # on a first night; a step of a second mode's size says no more of itself at first
-    ask_again: float = 0.8  # the first rerun must have made it likelier
-    ask_silent: float = 2.5  # runs in the second mode surprise on one night in ten
-    ask_later: float = 2.5  # the next night comes anyway;
-    ask_later_noisy: float = 1.2  # but of few boots a rerun tells more than the night does
-    most_reruns: int = 3  # a night
-    first_night: float = 5.0  # with all its reruns
-    later_night: float = 5.5  # one in 250, times some four rivals a month
-    later_without_reruns: float = 6.5  # no rerun was possible
-    without_reruns: float = 12.0  # on the first night: one run in its second mode must not do
+    # A rerun is asked for above:
+    ask: float = -0.3  # on a rival's first night; a step as large as a second mode's shows no more evidence at first
+    ask_again: float = 0.8  # after a rerun, which must have made the rival likelier
+    ask_silent: float = 2.5  # for a rival without a new image: runs in the second mode surprise on one night in ten
+    ask_later: float = 2.5  # on a later night: the next night comes anyway;
+    ask_later_noisy: float = 1.2  # in runs of few boots a rerun tells more than waiting for the next night
+    most_reruns: int = 3  # reruns in a night
+    # A change is reported above:
+    first_night: float = 5.0  # on a rival's first night, after all its reruns
+    later_night: float = 5.5  # on a later night: one in 250, times some four rivals a month
+    later_without_reruns: float = 6.5  # on a later night, if no rerun is possible
+    without_reruns: float = 12.0  # on the first night without all reruns: one run in its second mode must not suffice
     silent: float = 10.0  # there are more nights without a new image than with one
     silent_odds: float = 2.5  # a change comes with a new image rather than on the night after it
     least_effect: float = 0.006  # smaller ones are not worth work
 
     # A new slow mode of single boots
     slow_least: float = 0.03
-    slow_spreads: float = 4.0  # a boot slower than the centre by this many s, and by slow_least, is slow
+    slow_spreads: float = 4.0  # a boot is slow if it is over the median by this many s (see `outlier`) and slow_least
     slow_rate: float = 0.02  # share of slow boots before any are counted
     slow_worth: float = 25.0  # boots
-    slow_known: float = 130.0  # boots after which the share is known
+    slow_known: float = 130.0  # boots after which the share of slow ones is known well enough to judge
     slow_new_least: float = 0.12  # a new mode is at least so frequent,
     slow_new_times: float = 4.0  # and so many times as frequent as before
     slow_most: float = 3.5  # of evidence from one run: a single bad night is none
@@ -231,11 +239,11 @@ class Constants:
     creep_noise: float = 12.0  # times the median difference of neighbouring blocks
     creep_month: int = 4  # blocks over which a history's own wander is measured,
     creep_wander: float = 2.5  # deviations of a random walk of that size
-    creep_more: float = 0.006  # of growth since the last report
-    creep_step: float = 0.02  # a called step of less is one of the small ones
-    creep_silent: float = 0.014  # and within an image of less than this: a drift looks like one of 1 % at times
-    creep_untold: float = 0.015  # so much of it was not called as steps
-    creep_near: float = 0.003  # a block so near the old level has not moved yet
+    creep_more: float = 0.006  # growth since the last report that is reported again
+    creep_step: float = 0.02  # a reported step below this counts as one of the small ones
+    creep_silent: float = 0.014  # the same for a step without a new image: a drift looks like one of 1 % at times
+    creep_untold: float = 0.015  # least part of the change that was not reported as steps
+    creep_near: float = 0.003  # a block within this of the old level has not moved yet
 
 
 CONSTANTS: Final = Constants()

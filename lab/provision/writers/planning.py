@@ -23,13 +23,13 @@ _NONE: Final = frozenset[str]()
 
 @frozen
 class WritePiece:
-    """A run of bytes with one place.
+    """Consecutive bytes of a step, and where they go.
 
     Attributes:
         step: index of its step in the plan.
-        place: of its step.
+        place: the step's place; None: the whole medium.
         offset: bytes from the start of that place.
-        first: whether it is the first piece of its step.
+        first: True for the first piece of its step.
     """
 
     step: int
@@ -40,9 +40,9 @@ class WritePiece:
 
 
 def steps(content: Content, hosts: Hosts | None = None, *, without: frozenset[str] = _NONE) -> tuple[Step, ...]:
-    """Steps of a medium's content: image, parts, first stages last.
+    """Plan the steps of a medium's content: image, parts, boot stages last.
 
-    The bytes of an image with a block map are those that are mapped: only they are written.
+    Of an image with a block map only the mapped bytes count, since only they are written.
 
     Args:
         without: kinds of places that the writer cannot write, of "partition", "hardware", "mtd", "volume", "offset",
@@ -92,11 +92,11 @@ def check_fits(
             )
 
     spans = sorted((begin, step.bytes, step.name) for step in planned if step.place and (begin := _begin(step.place)))
-    for ((area, first), count, name), ((other, second), _, later) in pairwise(spans):
-        if area == other and first + count > second:
+    for ((area, start), size, name), ((next_area, next_start), _, next_name) in pairwise(spans):
+        if area == next_area and start + size > next_start:
             raise ImageTooLargeError(
-                f"{name}: {count} bytes at {first:#x}, and {later} goes to {second:#x}: one would overwrite the "
-                "other. Mend the release file"
+                f"{name}: {size} bytes at {start:#x}, and {next_name} goes to {next_start:#x}: one would overwrite "
+                "the other. Mend the release file"
             )
 
 
@@ -168,6 +168,12 @@ def _span(step: Step, block: int) -> tuple[str, int, int] | None:
 
 
 def _cut(piece: WritePiece, begin: int, later: list[tuple[str, int, int]]) -> Iterator[WritePiece]:
+    """Yield the parts of a piece that no later span covers.
+
+    Args:
+        begin: offset of the piece's place.
+        later: spans (`_span`) of later steps in the same hardware partition, in ascending order.
+    """
     at, end = begin + piece.offset, begin + piece.offset + len(piece.data)
     for _, first, stop in later:
         if stop <= at or first >= end:
@@ -202,18 +208,21 @@ def pieces(
     return ahead(_pieces(planned, most, hosts, without))
 
 
-def ahead(found: Generator[T, None, None]) -> Iterator[T]:
-    """The same; the next one is made while one is used."""
+def ahead(source: Generator[T, None, None]) -> Iterator[T]:
+    """Yield a generator's items; the next is made while one is used.
+
+    No item may be None, which ends the iteration. The generator is closed at the end.
+    """
     with ThreadPoolExecutor(1, "ahead") as maker:
         try:
-            coming = maker.submit(next, found, None)
-            while (ready := coming.result()) is not None:
-                coming = maker.submit(next, found, None)
-                yield ready
-                del ready
+            next_item = maker.submit(next, source, None)
+            while (item := next_item.result()) is not None:
+                next_item = maker.submit(next, source, None)
+                yield item
+                del item  # else one more would stay in memory
         finally:
             maker.shutdown()
-            found.close()
+            source.close()
 
 
 def _pieces(
@@ -244,6 +253,12 @@ def _runs(step: Step, most: int, hosts: Hosts | None) -> Iterator[tuple[int, byt
 
 @define
 class _RunBuffer:
+    """Consecutive bytes of a step that are not yielded yet.
+
+    Attributes:
+        begin: offset of the first one from the start of the step's place.
+    """
+
     data: bytearray
     begin: int = 0
 
@@ -268,9 +283,10 @@ def _kinds(place: PartPlace | None) -> set[str]:
 
 
 class ComparedPiece:
-    """Digest over all compared bytes, in the order of the plan.
+    """The digest of all bytes that were compared, in the plan's order.
 
-    count: bytes.
+    Attributes:
+        count: number of these bytes.
     """
 
     def __init__(self) -> None:
@@ -284,5 +300,5 @@ class ComparedPiece:
 
     @property
     def digest(self) -> str:
-        """Hexadecimal."""
+        """SHA-256 of all compared bytes, in hexadecimal."""
         return self._sha256.hexdigest()

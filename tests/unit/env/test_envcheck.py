@@ -218,6 +218,10 @@ def test_what_is_not_there_is_found(tmp_path: Path) -> None:
         path.write_text(HERE.replace("ADDRESS", address).replace("PORT", "/dev/null"))
         there = CliRunner().invoke(app, ["check", "--env", str(path)])
         assert (there.exit_code, there.stdout.split(";")[0]) == (0, f"{path}: nothing wrong")
+    for wrong in ("127.0.0.1:first", "127.0.0.1:70000", "[::1"):
+        path.write_text(HERE.replace("ADDRESS", wrong).replace("PORT", "/dev/null"))
+        (problem,) = lacks(path)
+        assert not missing_facts(problem, "PDUDaemonPort", wrong, "HOST:PORT")
     path.write_text(HERE.replace("ADDRESS", address).replace("PORT", "/dev/ttyNowhere"))
     found = list(lacks(path))
     assert len(found) == 2
