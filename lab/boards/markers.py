@@ -92,7 +92,7 @@ class MomentPattern:
 
     @property
     def before(self) -> str:
-        """The regular expression of what may stand before the marker on its line, and is no part of it."""
+        """Regular expression of text before the marker that is no part of it."""
         return LINE_START if self.line_start else ""
 
 

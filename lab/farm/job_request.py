@@ -130,7 +130,7 @@ _RUNS_OF_THEIR_OWN: Final = ("boot", "low_power")  # each has a test file and a 
 
 
 def expand(names: Iterable[str]) -> tuple[str, ...]:
-    """Return the suites of a job without duplicates, with `guide` replaced by its three suites."""
+    """Return a job's suites without duplicates; `guide` becomes three."""
     suites: dict[str, None] = {}
     for name in names:
         suites.update(dict.fromkeys(GUIDE if name == "guide" else (name,)))

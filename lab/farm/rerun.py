@@ -105,7 +105,10 @@ def find_unconfirmed_runs(store: Store, job: Job) -> tuple[int, ...]:
 
 
 def find_unknowns(store: Store, job: Job) -> tuple[str, ...]:
-    """Why the runs of a job's suites are not known to be good, a sentence a run.
+    """List why runs of a job are not known to be good.
+
+    Returns:
+        one text a run, with the run's number first.
 
     Raises:
         BoardlabError: the store cannot be used.

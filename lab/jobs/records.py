@@ -207,7 +207,7 @@ class Silence:
 
 @frozen
 class _Observation:
-    """What the looks at a job have shown so far.
+    """The observations of a job by its waiters.
 
     Attributes:
         heartbeat_at: heartbeat at the last look.

@@ -89,7 +89,7 @@ class RunCompleteness:
 
     @property
     def shortage(self) -> str:
-        """What the run lacks, e.g. `interrupted, with 2 of 40 cycles`; empty: nothing."""
+        """The run's gaps, e.g. `interrupted, with 2 of 40 cycles`; empty: none."""
         if self.completed and not self.missing:
             return ""
         count = sum(min(self.present.get(item, 0), cycles) for item, cycles in self.planned.items())

@@ -407,7 +407,7 @@ class Overview:
 
     @property
     def shortage(self) -> str:
-        """What the run lacks, as `RunCompleteness.shortage`; empty: nothing."""
+        """The run's gaps, as `RunCompleteness.shortage`; empty: none."""
         outcomes = ((attempt.params, attempt.outcome, 1) for attempt in self.attempts)
         return RunCompleteness.of(self.run.kind, self.run.status, self.run.plan, outcomes).shortage
 

@@ -1,4 +1,4 @@
-"""Where results are stored: the database of a URL, its artifacts, and the store that hosts share."""
+"""The location of results: database, artifacts, and the shared store."""
 
 from __future__ import annotations
 

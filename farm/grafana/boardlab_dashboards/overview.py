@@ -42,7 +42,10 @@ _BOARD: Final = ("Board ${__value.text}", to("board", board="${__value.text}"))
 
 
 def _none_if_up(collector: str) -> str:
-    """Part of a query: nothing counts as none only while the exporter answers, and this source of it."""
+    """Return the part of a query that makes nothing 0.
+
+    Nothing counts as none only while the exporter and this source of it answer.
+    """
     is_down = f'min(boardlab_collector_up{{{HOST},collector="{collector}"}}) == 0'
     return f"or (0 * max(boardlab_collector_up{{{HOST}}}) unless {is_down})"
 

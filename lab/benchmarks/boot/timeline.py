@@ -69,7 +69,10 @@ class Usual:
         return cls(middle_s, spread_s, max(reach_s, 2 * STEP_S))
 
     def beyond_s(self, least_s: float, most_s: float | None = None) -> float:
-        """How far a value, or all between two, is from the usual one, with its sign; 0: a good boot may be so far."""
+        """Return the signed distance of a value from the usual one.
+
+        0: a good boot may be so far. With two values it is the least distance of all between them.
+        """
         off_s = min(max(self.middle_s, least_s), least_s if most_s is None else most_s) - self.middle_s
         return off_s if abs(off_s) > self.reach_s else 0.0
 
@@ -221,7 +224,7 @@ def learn(lines: Iterable[TimeLine]) -> dict[str, Usual]:
 
 
 def judge(line: TimeLine, usual: Mapping[str, Usual], out_of_place: Collection[str] = ()) -> TimeLineVerdict:
-    """Exclude readings of a boot by what is usual, and cover those that are left."""
+    """Exclude unusual readings of a boot, and cover those that are left."""
     way, answer, tries, again = (usual.get(name) for name in ("way", "answer", "tries", "again"))
     # So much later than usual the answer came, and so much earlier the kernel's time 0 may be
     late_s = way.off_s(line.way) if way and line.way and line.way > way.middle_s else 0.0
@@ -248,7 +251,7 @@ def judge(line: TimeLine, usual: Mapping[str, Usual], out_of_place: Collection[s
 
 @frozen
 class _Doubt:
-    """A doubt of a moment: how far it may be, and whether no good boot is like that."""
+    """A doubt about a moment: its reach, and whether it is unusual."""
 
     reach_s: float = 0.0
     is_unusual: bool = False
@@ -279,7 +282,7 @@ def _judge_start(line: TimeLine, usual: Mapping[str, Usual], late_s: float) -> _
 
 
 def _judge_prompt(line: TimeLine, usual: Mapping[str, Usual], late_s: float) -> _Doubt:
-    """Judge the prompt by its program's start, and by other texts that may be the prompt.
+    """Judge the prompt by its program's start and by similar texts.
 
     A prompt that is late may have been drawn again, one that is early is another text.
     """

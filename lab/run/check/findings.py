@@ -1,4 +1,4 @@
-"""What a bare log shows of a boot: its moments, its flow, its medium and its failures."""
+"""A boot's moments, flow, medium and failures, from a bare log."""
 
 from __future__ import annotations
 

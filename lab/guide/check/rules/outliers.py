@@ -309,12 +309,12 @@ def boards_exchanged(sheet: MeasuredGuide, older: MeasuredGuide | None) -> Itera
     before = (
         {_key(r): math.log(r.number) for r in older.of(*older.by_metric) if r.number and r.number > 0} if older else {}
     )
-    known = (r for r in sheet.of(*sheet.by_metric) if r.number and r.number > 0 and _key(r) in before)
-    for table in group(known, lambda r: r.cell.table).values():
+    comparable = (r for r in sheet.of(*sheet.by_metric) if r.number and r.number > 0 and _key(r) in before)
+    for table in group(comparable, lambda r: r.cell.table).values():
         pairs: dict[tuple[str | None, str | None], list[tuple[CellReading, CellReading]]] = {}
         for row in group(table, lambda r: r.key).values():
-            for one, other in itertools.combinations(row, 2):
-                pairs.setdefault((one.board, other.board), []).append((one, other))
+            for left, right in itertools.combinations(row, 2):
+                pairs.setdefault((left.board, right.board), []).append((left, right))
         for boards, rows in pairs.items():
             telling = [(a, b) for a, b in rows if abs(before[_key(a)] - before[_key(b)]) > _APART]
             exchanged = [pair for pair in telling if _is_exchanged(*pair, before)]
