@@ -11,6 +11,7 @@ import typer
 
 from lab.cli.options import Database, Json
 from lab.errors import ConfigurationError
+from lab.farm.runner import UNCONFIRMED
 from lab.guide import measurements as sheets
 from lab.guide.check.findings import load_rules, run_rules
 from lab.guide.compare import comparison as comparing
@@ -79,7 +80,10 @@ def check(
     as_json: Json = False,
     show_all: All = False,
     define: Define = None,
-    exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit with 1 if there is an error.")] = False,
+    exit_code: Annotated[
+        bool,
+        typer.Option("--exit-code", help="Exit with 1 if there is an error, with 4 if nothing could be compared."),
+    ] = False,
     history: Annotated[
         bool,
         typer.Option("--history", help="Also hold each number against the releases before and after in the store."),
@@ -96,13 +100,26 @@ def check(
         with open_store(db, create=False) as store:
             read_sheets = [stored_history.add_neighbours(store, sheet) for sheet in read_sheets]
     findings = [finding for sheet in read_sheets for finding in run_rules(sheet, older)]
+    counts: list[tuple[MeasuredGuide, str, int]] = []
+    for sheet in read_sheets:
+        counts += [(sheet, str(against), len(_keys(sheet) & _keys(older)))] if older else []
+        counts += [(sheet, "releases beside it", len(_keys(sheet) & sheet.neighbours.keys()))] if history else []
     if as_json and read_sheets:
         print_json(export.findings_document(findings))
     elif read_sheets:  # of no guide "nothing found" would be a verdict
+        for sheet, name, count in counts:
+            echo(f"{sheet.guide.path}: {count} of {len(_keys(sheet))} numbers are also in {name}")
         echo(*terminal.list_findings(findings, show_all=show_all))
     finish([], errors)  # what was not read is among the findings
     if exit_code and any(finding.severity is Severity.ERROR for finding in findings):
         raise typer.Exit(1)
+    if exit_code and not all(count for _, _, count in counts):
+        raise typer.Exit(UNCONFIRMED)
+
+
+def _keys(sheet: MeasuredGuide) -> set[tuple[str | None, object]]:
+    """The boards and keys of a guide's numbers."""
+    return {(reading.board, reading.key) for reading in sheet.of(*sheet.by_metric)}
 
 
 @app.command()

@@ -109,6 +109,12 @@ def test_a_check_fails_only_where_it_is_asked_to(capsys: Captured, paths: Paths,
     capsys.readouterr()
     assert lab("check", "--exit-code", sound) == 0
     assert capsys.readouterr().out == "nothing found\n"
+    assert lab("check", "--exit-code", sound, "--against", sound) == 0
+    assert "1 of 1 numbers" in capsys.readouterr().out
+    other = tmp_path / "other.rst"
+    other.write_text(mini(table("Benchmarks,b2-fs: perf", "lat_sem (us),2.98", title="LMBench")))
+    assert lab("check", "--exit-code", sound, "--against", other) == 4
+    assert capsys.readouterr().out.splitlines()[0].startswith(f"{sound}: 0 of 1 numbers")
 
 
 def test_a_comparison_has_its_documented_shape(capsys: Captured, paths: Paths) -> None:
