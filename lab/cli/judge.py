@@ -100,8 +100,6 @@ def run_command(
         failed = summary.count_failed_cycles(store, judged.run.id)
         worse = latest.worse_of_run(store, judged.run.id, verdicts)
         still = still_open(store, judged.run, verdicts)
-        with store.snapshot() as snapshot:
-            gaps = summary.find_gaps(snapshot, judged.run.id)
         unknowns = summary.find_unknowns(store, judged.run.id)
         for file in summaries or ():
             summary.write(summary.of_run(store, judged.run.id), file, evidence)
@@ -110,14 +108,14 @@ def run_command(
         echo_json([text.document(verdict) for verdict in (*reported, *still)])
     else:
         about = judged.run
-        echo(*(doubtful(gap) for gap in gaps))
+        echo(*map(doubtful, unknowns))
         confirmed = f", confirmed by {', '.join(map(str, judged.confirmed_by))}" if judged.confirmed_by else ""
         echo(f"run {about.id}{confirmed}: {about.kind} of {about.board} ({about.board_type}), release {about.release}")
         with watch(db).snapshot() as snapshot:
             echo(*(f"note: {remark}" for remark in builds.remarks(snapshot, about.id)))
         _show(verdicts if everything else [verdict for verdict in verdicts if reportable(verdict)])
         echo(_summarise(verdicts))
-        if worse:
+        if worse and latest.still_worse(worse) not in unknowns:
             echo(doubtful(latest.still_worse(worse)))
         if failed:
             echo(f"{summary.all_failed(failed)}; look at their logs: lab results show {about.id} --log")

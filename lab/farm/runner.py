@@ -1,4 +1,4 @@
-"""Runs a job: waits for its board, starts pytest for each suite, and releases the board.
+"""Runs a job: waits for its board, measures its suites, releases it.
 
 pytest measures, each time with a run of its own in the store. While it does so, the runner sends signs of life, so
 that other hosts see that the board is in use. It resumes a run that was interrupted, has the judge look at each suite
@@ -102,7 +102,7 @@ class Runner:
     _as_user: dict[str, str] = field(factory=dict, init=False)  # variables with the holder of the labgrid place
 
     def run(self, job: Job, wait_s: float) -> int:
-        """Wait for the board, measure, and release it; return the exit code of `lab run`.
+        """Measure with the board; return the exit code of `lab run`.
 
         If the job gives way to a person, it waits again and goes on afterwards.
 
@@ -179,7 +179,7 @@ class Runner:
         return now.state == "cancelled"
 
     def _measure(self, job: Job) -> int:
-        """Measure the suites that are left; return the worst exit code, or the one that ends the job."""
+        """Measure the suites that are left; return the worst exit code."""
         worst = _FAILED if has_failed(self.queue.store, job.id) else _OK  # in an earlier process
         self.say(f"job {job.called} has {job.board}: {', '.join(job.suites[job.done :])}")
         if (code := self._report_earlier(job)) in _ENDS:
@@ -242,7 +242,7 @@ class Runner:
         return run_id is not None and self.queue.store.run(run_id).status == "completed"
 
     def _judge(self, job: Job, run_id: int | None = None) -> int:
-        """Judge a run of the current suite, and measure again what the judge asks for.
+        """Judge a run of the suite; measure again what the judge asks for.
 
         If the boot time is worse for sure, further boots show which part of the boot it is.
 
@@ -303,7 +303,7 @@ class Runner:
         return code, run.id if run is not None and is_complete else None
 
     def _latest(self, job: Job) -> int | None:
-        """Return the id of the last run of the job's current suite; None: it has no run."""
+        """Return the id of the current suite's last run; None: none."""
         return latest_run(self.queue.store, job, job_request.kind(job.suites[job.done]))
 
     def _pytest(self, job: Job, suite: str, resumed: int | None, more: Sequence[str] = ()) -> int:
@@ -376,7 +376,7 @@ class Runner:
                     process.kill()
 
     def _update_claimant(self, job: Job) -> None:
-        """Tell the queue who else claims the board of a scheduled job, and record the host's capacity."""
+        """Store a scheduled job's claimant, and record the host's capacity."""
         if job.priority >= PERSONS:
             return
         try:
@@ -482,7 +482,7 @@ NOT_CONFIRMED = "not confirmed: "  # farm/buildbot/boardlab.py looks for lines t
 def _with_verdict(
     code: int, unconfirmed: Sequence[int], unknowns: Sequence[str], say: Callable[[str], None], *, worse: bool
 ) -> int:
-    """Return a job's exit code together with the judge's verdict; print runs that need another look.
+    """Return a job's exit code with the verdict; print open questions.
 
     The verdict counts only if everything was measured (`code` is 0).
     """

@@ -108,7 +108,7 @@ def _scale(unit: str) -> tuple[str, float] | None:
 
 
 def has_usual_unit(reading: CellReading) -> bool:
-    """Return whether a number is printed in the unit that guides print it in, or in one that is not known."""
+    """Return whether a number's unit is the usual or an unknown one."""
     usual = _scale(reading.quantity.unit) if reading.quantity is not None else None
     printed = _scale(reading.cell.unit or "")
     if usual is None or printed is None:
